@@ -1,5 +1,11 @@
 #include "plan/kernel_table.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "convoy/error.hpp"
 #include "cpu/families.hpp"
 #include "cpu/neuron/neuron.hpp"
 #if defined(CONVOY_CUDA)
@@ -12,10 +18,11 @@
 #endif
 
 namespace convoy {
+namespace {
 
 // A function's result and not a constant: the families live in other files, whose statics may not
 // be there yet when this file's would be.
-std::span<const Kernel* const> kernel_table() {
+std::span<const Kernel* const> library_kernels() {
   // CPU families that make the sums of stages with a neuron.
   static const cpu::Neurons winograd2_neuron("winograd2_neuron", cpu::winograd2());
   static const cpu::Neurons tap_pairs_neuron("tap_pairs_neuron", cpu::tap_pairs());
@@ -109,6 +116,53 @@ std::span<const Kernel* const> kernel_table() {
 #endif
   };
   return kernels;
+}
+
+// Nobody deletes it: plans may be made while the program ends.
+KernelList& table() {
+  static KernelList& list = *new KernelList(library_kernels());
+  return list;
+}
+
+bool has(std::span<const Kernel* const> kernels, std::string_view name, DeviceKind device) {
+  return std::ranges::any_of(kernels, [&](const Kernel* kernel) {
+    return kernel->name() == name && kernel->device() == device;
+  });
+}
+
+}  // namespace
+
+void KernelList::add(std::span<const Kernel* const> kernels) {
+  const std::lock_guard lock(mutex_);
+  std::vector<const Kernel*> all = kernels_;
+  for (const Kernel* kernel : kernels) {
+    if (read_)
+      throw Error(fmt::format(
+          "kernel \"{}\": added after a plan was made or a kernel was looked up, expected before: "
+          "plans must not differ by when they were made. Add kernels at the start of main.",
+          kernel->name()));
+    if (has(all, kernel->name(), kernel->device()))
+      throw Error(fmt::format(
+          "kernel \"{}\": the kernel table has one of that name on that kind of device, expected "
+          "another name. Add each library's kernels once.",
+          kernel->name()));
+    all.push_back(kernel);
+  }
+  kernels_ = std::move(all);
+}
+
+std::span<const Kernel* const> KernelList::read() {
+  const std::lock_guard lock(mutex_);
+  read_ = true;
+  return kernels_;
+}
+
+std::span<const Kernel* const> kernel_table() {
+  return table().read();
+}
+
+void add_kernels(std::span<const Kernel* const> kernels) {
+  table().add(kernels);
 }
 
 const Kernel* find_kernel(std::string_view name, DeviceKind device) {
