@@ -74,13 +74,12 @@ std::span<const Kernel* const> library_kernels() {
     &cuda::sm90::pair(),   // two such stages in one launch, the second 1x1
     &cuda::sm80::spike_resident(),  // a spiking network from u8 images to labels in one launch
     &cuda::sm80::spike_resident_warpgroups(),  // one of the shipped network's shape, by wgmma
-    &cuda::sm80::window(),          // any groups, channels and filters, f32 too, from 8.0 on
-    &cuda::sm80::cutlass_pooled(),  // by name only: CUTLASS 2.x, max 2x2 by atomicMax
-    &halo_pool,                     // halo with any pool and second outputs, in a second pass
-    &halo_padded,                   // halo for C or K that are no multiples of 8, between copies
-    &halo_pool_padded,              // the same with any pool: halo_pool between copies
-    &halo_neuron_pass,              // halo's sums in f32, then neurons over the steps and the pool
-    &first_nchw,                    // first for NCHW, between transpositions
+    &cuda::sm80::window(),  // any groups, channels and filters, f32 too, from 8.0 on
+    &halo_pool,             // halo with any pool and second outputs, in a second pass
+    &halo_padded,           // halo for C or K that are no multiples of 8, between copies
+    &halo_pool_padded,      // the same with any pool: halo_pool between copies
+    &halo_neuron_pass,      // halo's sums in f32, then neurons over the steps and the pool
+    &first_nchw,            // first for NCHW, between transpositions
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
@@ -100,19 +99,6 @@ std::span<const Kernel* const> library_kernels() {
     &fma_neuron_pass,       // fma's sums in f32, then neurons over the steps and the pool
     &fma_neuron_pass_nchw,  // the same for NCHW, whose spikes it transposes
     &cuda::general(),       // every legal stage
-    // By name only, to learn from: a rung a line of docs/learn/ladder.md.
-    &cuda::sm75::ladder(0),
-    &cuda::sm75::ladder(1),
-    &cuda::sm75::ladder(2),
-    &cuda::sm75::ladder(3),
-    &cuda::sm75::ladder(4),
-    &cuda::sm75::ladder(5),
-    &cuda::sm75::ladder(6),
-    &cuda::sm75::ladder(7),
-    &cuda::sm75::ladder(8),
-    &cuda::sm75::ladder(9),
-    &cuda::sm75::ladder(10),
-    &cuda::sm75::ladder(11),
 #endif
   };
   return kernels;
@@ -163,6 +149,10 @@ std::span<const Kernel* const> kernel_table() {
 
 void add_kernels(std::span<const Kernel* const> kernels) {
   table().add(kernels);
+}
+
+bool is_teaching_kernel(std::string_view name) {
+  return name.starts_with("ladder_") || name == "cutlass_pooled";
 }
 
 const Kernel* find_kernel(std::string_view name, DeviceKind device) {

@@ -13,11 +13,15 @@ namespace convoy {
 /// All kernels of this build, in the order in which ties are broken: the more special first.
 std::span<const Kernel* const> kernel_table();
 
-/// Adds kernels of another library at the end of the table. They
+/// Adds kernels of another library at the end of the table, such as those of src/teaching. They
 /// live as long as the program. Only before the table is read for the first time: plans must not
 /// differ by when they were made. Throws Error after that, and for a name that the table has
 /// already on that kind of device; then none is added.
 void add_kernels(std::span<const Kernel* const> kernels);
+
+/// Whether the name is one of the teaching kernels (src/teaching), of which this library knows no
+/// more: they may be in the table or not.
+bool is_teaching_kernel(std::string_view name);
 
 /// The kernel of that name on that kind of device; null if there is none.
 const Kernel* find_kernel(std::string_view name, DeviceKind device);

@@ -54,5 +54,21 @@ TEST(KernelTable, AddingAfterAPlanWasMadeIsAnError) {
   EXPECT_EQ(kernel_table().size(), before.size());
 }
 
+// These tests are linked without convoy_teaching, as a user's program is.
+TEST(KernelTable, ATeachingKernelIsSaidToBeElsewhere) {
+  PlanOptions options = plain();
+  const auto plan = [&] {
+    select(parse_stage("n1h8c8k8r3"), machine_for(options), options, nullptr);
+  };
+  for (const char* name : {"ladder_3_shared", "ladder_fma", "cutlass_pooled"}) {
+    options.kernel = name;
+    const std::string error = error_of(plan);
+    EXPECT_NE(error.find("It is a teaching kernel for GPUs"), std::string::npos) << error;
+    EXPECT_NE(error.find("link convoy_teaching"), std::string::npos) << error;
+  }
+  options.kernel = "ladders";
+  EXPECT_EQ(error_of(plan).find("teaching"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace convoy
