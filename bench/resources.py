@@ -44,7 +44,7 @@ def short(symbol):
     if cutlass := re.search(r"\d(cutlass_pooled)I.*?GemmShapeILi(\d+)ELi(\d+)E", symbol):  # c++filt gives up
         return "{}<{}, {}>".format(*cutlass.groups())
     name = output_of("c++filt", symbol).strip()
-    name = re.sub(r"\(anonymous namespace\)::|convoy::cuda::(sm\d+::)?|unsigned ", "", name)
+    name = re.sub(r"\(anonymous namespace\)::|convoy::cuda::((sm\d+|teaching)::)?|unsigned ", "", name)
     name = re.sub(r"^void ", "", name).replace("__nv_bfloat16", "bf16").replace("__half", "f16")
     name = name.replace("(Visit)", "")
     depth = 0

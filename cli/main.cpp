@@ -16,6 +16,7 @@
 #include "convoy/plan.hpp"
 #include "core/printable.hpp"
 #include "options.hpp"
+#include "teaching/add_kernels.hpp"
 
 namespace {
 
@@ -65,6 +66,7 @@ int main(int argc, char** argv) {
   add_ladder(program.root(), exit_code);
   add_report(program.root(), exit_code);
   try {
+    convoy::teaching::add_kernels();
     // A program may be started without even its name.
     std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
     int told = 0;

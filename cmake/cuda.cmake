@@ -6,19 +6,23 @@
 set(CONVOY_CUDA_ARCHITECTURES "75-real;80-real;90-real;90-virtual")  # every GPU
 set(architectures_of_any ${CONVOY_CUDA_ARCHITECTURES})
 set(architectures_of_wrap ${CONVOY_CUDA_ARCHITECTURES})
-set(architectures_of_sm75 ${CONVOY_CUDA_ARCHITECTURES})  # and later ones: 9.0 runs no code for 7.5
 set(architectures_of_sm80 "80-real;90-real;90-virtual")
 set(architectures_of_sm90 "90a-real")  # wgmma and setmaxnreg exist in machine code for 9.0a alone
 
-include(${CMAKE_CURRENT_LIST_DIR}/cutlass.cmake)
+# An object library of .cu files.
+function(add_gpu_library name architectures)
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+  set_target_properties(${name} PROPERTIES CUDA_ARCHITECTURES "${architectures}")
+  target_include_directories(
+    ${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
+  # A switch over types or activations says what it does with each of them.
+  target_compile_options(${name} PRIVATE -Xcompiler=-Werror=switch)
+endfunction()
 
 # Sets `libraries` to an object library for each folder, and `compiled` to their architectures.
 function(add_gpu_folders libraries compiled)
   set(root ${PROJECT_SOURCE_DIR}/src/cuda)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${root} ${root}/*.cu)
-  if(CONVOY_NO_CUTLASS)
-    list(FILTER sources EXCLUDE REGEX "${CONVOY_CUTLASS_SOURCES}")
-  endif()
   set(folders)
   foreach(source IN LISTS sources)
     cmake_path(GET source PARENT_PATH folder)
@@ -37,16 +41,10 @@ function(add_gpu_folders libraries compiled)
                           "they are compiled for. Give it a line architectures_of_${folder}.")
     endif()
     string(MAKE_C_IDENTIFIER "convoy_gpu_${folder}" library)
-    add_library(${library} OBJECT ${sources_of_${folder}})
-    set_target_properties(${library} PROPERTIES CUDA_ARCHITECTURES "${architectures_of_${folder}}")
-    target_include_directories(
-      ${library} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
-                         ${PROJECT_BINARY_DIR}/generated)
+    add_gpu_library(${library} "${architectures_of_${folder}}" ${sources_of_${folder}})
     if(NOT BUILD_SHARED_LIBS)
       target_compile_definitions(${library} PRIVATE CONVOY_STATIC)
     endif()
-    # A switch over types or activations says what it does with each of them.
-    target_compile_options(${library} PRIVATE -Xcompiler=-Werror=switch)
     list(APPEND made ${library})
     list(APPEND all ${architectures_of_${folder}})
   endforeach()

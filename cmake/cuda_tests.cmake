@@ -11,7 +11,7 @@ if(CONVOY_TESTS)
   set_target_properties(cuda_tests PROPERTIES CUDA_ARCHITECTURES "${CONVOY_CUDA_ARCHITECTURES}")
   target_compile_options(cuda_tests PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${convoy_tests_compiled_quickly}>")
   convoy_unite(cuda_tests)
-  target_link_libraries(cuda_tests PRIVATE convoy_inspect CUDA::cudart_static GTest::gtest_main)
+  target_link_libraries(cuda_tests PRIVATE convoy_inspect convoy_teaching CUDA::cudart_static GTest::gtest)
   target_include_directories(cuda_tests PRIVATE ${PROJECT_SOURCE_DIR})
   # Fits the cost model's constants to measured tiles; the test sees that it still does.
   add_executable(fit_halo_cost bench/fit/halo_cost.cpp bench/fit/measured_tiles.cpp)
@@ -24,6 +24,9 @@ if(CONVOY_TESTS)
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
   gtest_discover_tests(cuda_tests TEST_PREFIX cuda. TEST_FILTER Gpu* TEST_LIST with_gpu
                        DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 LABELS gpu)
+  add_test(NAME cuda_library_contents
+           COMMAND /usr/bin/env python3 ${PROJECT_SOURCE_DIR}/tests/cuda/library_contents.py $<TARGET_FILE:convoy>
+                   $<TARGET_FILE:convoy_teaching> ${PROJECT_BINARY_DIR}/cmake_install.cmake)
   add_test(NAME cuda_check_cutlass COMMAND ${CMAKE_COMMAND} -P ${PROJECT_SOURCE_DIR}/tests/cuda/check_cutlass.cmake)
   if(CONVOY_CLI)
     # Every tile of a kernel on stages that are awkward for it: KERNEL-stages.txt; that each kernel
@@ -42,7 +45,7 @@ if(CONVOY_TESTS)
         add_gpu_verify(${kernel} ${list})
       endif()
     endforeach()
-    file(GLOB rungs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src/cuda/sm75 src/cuda/sm75/ladder_[0-9]*.cuh)
+    file(GLOB rungs CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} src/teaching/ladder/ladder_[0-9]*.cuh)
     foreach(rung IN LISTS rungs)
       cmake_path(GET rung STEM kernel)
       if(NOT EXISTS ${PROJECT_SOURCE_DIR}/tests/cuda/${kernel}-stages.txt)

@@ -2,7 +2,7 @@
 # CUTLASS_INCLUDE_DIR's. Where they are absent, incomplete or of another version, CONVOY_NO_CUTLASS
 # says why, the sources that include them are left out, and the kernel refuses with that reason.
 set(CUTLASS_INCLUDE_DIR "" CACHE PATH "The folder of CUTLASS's headers, where it is not scripts/cutlass's")
-set(CONVOY_CUTLASS_SOURCES "^sm80/cutlass_pooled_128x[0-9]+\\.cu$")
+set(cutlass_pooled ${PROJECT_SOURCE_DIR}/src/teaching/cutlass_pooled)
 
 include(${CMAKE_CURRENT_LIST_DIR}/check_cutlass.cmake)
 set(CONVOY_CUTLASS_INCLUDE ${CUTLASS_INCLUDE_DIR})
@@ -20,11 +20,11 @@ else()
 endif()
 
 # Those that include it see it as a system's headers; the planner's side hears why it is not there.
-file(GLOB cutlass_units ${PROJECT_SOURCE_DIR}/src/cuda/sm80/cutlass_pooled_128x*.cu)
+file(GLOB cutlass_units CONFIGURE_DEPENDS ${cutlass_pooled}/cutlass_pooled_128x*.cu)
 set_source_files_properties(${cutlass_units} PROPERTIES COMPILE_OPTIONS "-isystem;${CONVOY_CUTLASS_INCLUDE}")
 if(CONVOY_NO_CUTLASS)
   set_source_files_properties(
-    ${PROJECT_SOURCE_DIR}/src/cuda/sm80/cutlass_pooled.cpp ${PROJECT_SOURCE_DIR}/src/cuda/sm80/cutlass_pooled_kernel.cpp
+    ${cutlass_pooled}/cutlass_pooled.cpp ${cutlass_pooled}/cutlass_pooled_kernel.cpp
     PROPERTIES COMPILE_DEFINITIONS "CONVOY_NO_CUTLASS=\"${CONVOY_NO_CUTLASS}\"")
 endif()
 

@@ -6,7 +6,7 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/version.hpp.in
                ${PROJECT_BINARY_DIR}/generated/convoy/version.hpp @ONLY)
 
 file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*.cpp)
-list(FILTER sources EXCLUDE REGEX "/src/(inspect|verify)/")
+list(FILTER sources EXCLUDE REGEX "/src/(inspect|teaching|verify)/")
 if(CONVOY_HAS_CUDA)
   include(${PROJECT_SOURCE_DIR}/cmake/cuda.cmake)
   list(FILTER sources EXCLUDE REGEX "/src/core/no_gpu")
@@ -123,8 +123,8 @@ else()
   target_link_libraries(convoy_internal INTERFACE convoy)
 endif()
 
-# For the program and the tests, not installed: convoy_verify, the parity engine, and convoy_inspect, what takes
-# networks and kernels apart.
+# For the program and the tests, not installed: convoy_verify, the parity engine, convoy_inspect, what takes networks
+# and kernels apart, and convoy_teaching (teaching.cmake).
 function(add_part name below)
   add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
   convoy_unite(${name})
@@ -145,3 +145,4 @@ add_part(convoy_verify convoy_internal ${verify_sources})
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/verify/source_path.cpp
                             PROPERTIES COMPILE_DEFINITIONS CONVOY_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 add_part(convoy_inspect convoy_verify ${inspect_sources})
+include(${CMAKE_CURRENT_LIST_DIR}/teaching.cmake)

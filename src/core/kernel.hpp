@@ -2,7 +2,8 @@
 //
 // A kernel runs a chain of stages (core/chain.hpp). Most run chains of one and derive from
 // `StageKernel`, whose functions take a stage. Each is one class with one instance, which a
-// function of its name returns; src/plan/kernel_table.cpp lists those functions.
+// function of its name returns; src/plan/kernel_table.cpp lists those functions, and other
+// libraries add theirs, as src/teaching does.
 #pragma once
 
 #include <functional>

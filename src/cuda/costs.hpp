@@ -101,16 +101,6 @@ struct ResidentCosts {
   double few_launch = 4.15e-6, few_image = 2370;
 };
 
-/// Of `cutlass_pooled`, by hand, 2026-11, to the target stages on an H200. It only ranks the tiles:
-/// the kernel runs by name only.
-struct CutlassPooledCosts {
-  double launches = 6e-6;  // seconds: memset, convolution, conversion
-  // Of the tensor cores' speed on f16, by the filters of a tile: narrow ones load more for each.
-  double narrow_share = 0.31, wide_share = 0.34;
-  double memory_share = 0.8;  // of the memory's speed
-  double passes = 6;          // over the fp32 buffer: memset, four reductions, conversion
-};
-
 /// Of a pass over memory that a wrapper makes before or behind a kernel; by hand, 2026-11.
 struct PassCosts {
   double launch = 2e-6;       // seconds: pools, activations and transpositions

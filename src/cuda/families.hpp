@@ -3,8 +3,6 @@
 // inside another (src/cuda/wrap) have a line in src/plan/kernel_table.cpp.
 #pragma once
 
-#include <cstddef>
-
 #include "core/kernel.hpp"
 
 namespace convoy::cuda {
@@ -14,14 +12,7 @@ const Kernel& fma();
 const Kernel& few_filters();  // up to eight filters, f32
 const Kernel& general();
 
-namespace sm75 {
-/// The rungs from the bottom to the top, 0 to 10, and 11, which is no rung: the last one without
-/// Tensor Cores. All run by name only.
-const Kernel& ladder(std::size_t number);
-}  // namespace sm75
-
 namespace sm80 {
-const Kernel& cutlass_pooled();             // by name only: CUTLASS, pooled with atomicMax
 const Kernel& spike_resident();             // a spiking network in one launch
 const Kernel& spike_resident_warpgroups();  // a known one by wgmma
 const Kernel& window();                     // any stage without a neuron, by mma.sync

@@ -1,5 +1,11 @@
 #include "plan/kernel_table.hpp"
 
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "convoy/error.hpp"
 #include "cpu/families.hpp"
 #include "cpu/neuron/neuron.hpp"
 #if defined(CONVOY_CUDA)
@@ -12,10 +18,11 @@
 #endif
 
 namespace convoy {
+namespace {
 
 // A function's result and not a constant: the families live in other files, whose statics may not
 // be there yet when this file's would be.
-std::span<const Kernel* const> kernel_table() {
+std::span<const Kernel* const> library_kernels() {
   // CPU families that make the sums of stages with a neuron.
   static const cpu::Neurons winograd2_neuron("winograd2_neuron", cpu::winograd2());
   static const cpu::Neurons tap_pairs_neuron("tap_pairs_neuron", cpu::tap_pairs());
@@ -67,13 +74,12 @@ std::span<const Kernel* const> kernel_table() {
     &cuda::sm90::pair(),   // two such stages in one launch, the second 1x1
     &cuda::sm80::spike_resident(),  // a spiking network from u8 images to labels in one launch
     &cuda::sm80::spike_resident_warpgroups(),  // one of the shipped network's shape, by wgmma
-    &cuda::sm80::window(),          // any groups, channels and filters, f32 too, from 8.0 on
-    &cuda::sm80::cutlass_pooled(),  // by name only: CUTLASS 2.x, max 2x2 by atomicMax
-    &halo_pool,                     // halo with any pool and second outputs, in a second pass
-    &halo_padded,                   // halo for C or K that are no multiples of 8, between copies
-    &halo_pool_padded,              // the same with any pool: halo_pool between copies
-    &halo_neuron_pass,              // halo's sums in f32, then neurons over the steps and the pool
-    &first_nchw,                    // first for NCHW, between transpositions
+    &cuda::sm80::window(),  // any groups, channels and filters, f32 too, from 8.0 on
+    &halo_pool,             // halo with any pool and second outputs, in a second pass
+    &halo_padded,           // halo for C or K that are no multiples of 8, between copies
+    &halo_pool_padded,      // the same with any pool: halo_pool between copies
+    &halo_neuron_pass,      // halo's sums in f32, then neurons over the steps and the pool
+    &first_nchw,            // first for NCHW, between transpositions
     &few_nchw,
     &halo_nchw,
     &halo_padded_nchw,
@@ -93,22 +99,60 @@ std::span<const Kernel* const> kernel_table() {
     &fma_neuron_pass,       // fma's sums in f32, then neurons over the steps and the pool
     &fma_neuron_pass_nchw,  // the same for NCHW, whose spikes it transposes
     &cuda::general(),       // every legal stage
-    // By name only, to learn from: a rung a line of docs/learn/ladder.md.
-    &cuda::sm75::ladder(0),
-    &cuda::sm75::ladder(1),
-    &cuda::sm75::ladder(2),
-    &cuda::sm75::ladder(3),
-    &cuda::sm75::ladder(4),
-    &cuda::sm75::ladder(5),
-    &cuda::sm75::ladder(6),
-    &cuda::sm75::ladder(7),
-    &cuda::sm75::ladder(8),
-    &cuda::sm75::ladder(9),
-    &cuda::sm75::ladder(10),
-    &cuda::sm75::ladder(11),
 #endif
   };
   return kernels;
+}
+
+// Nobody deletes it: plans may be made while the program ends.
+KernelList& table() {
+  static KernelList& list = *new KernelList(library_kernels());
+  return list;
+}
+
+bool has(std::span<const Kernel* const> kernels, std::string_view name, DeviceKind device) {
+  return std::ranges::any_of(kernels, [&](const Kernel* kernel) {
+    return kernel->name() == name && kernel->device() == device;
+  });
+}
+
+}  // namespace
+
+void KernelList::add(std::span<const Kernel* const> kernels) {
+  const std::lock_guard lock(mutex_);
+  std::vector<const Kernel*> all = kernels_;
+  for (const Kernel* kernel : kernels) {
+    if (read_)
+      throw Error(fmt::format(
+          "kernel \"{}\": added after a plan was made or a kernel was looked up, expected before: "
+          "plans must not differ by when they were made. Add kernels at the start of main.",
+          kernel->name()));
+    if (has(all, kernel->name(), kernel->device()))
+      throw Error(fmt::format(
+          "kernel \"{}\": the kernel table has one of that name on that kind of device, expected "
+          "another name. Add each library's kernels once.",
+          kernel->name()));
+    all.push_back(kernel);
+  }
+  kernels_ = std::move(all);
+}
+
+std::span<const Kernel* const> KernelList::read() {
+  const std::lock_guard lock(mutex_);
+  read_ = true;
+  return kernels_;
+}
+
+std::span<const Kernel* const> kernel_table() {
+  return table().read();
+}
+
+void add_kernels(std::span<const Kernel* const> kernels) {
+  table().add(kernels);
+}
+
+bool is_teaching_kernel(std::string_view name) {
+  return name.starts_with("ladder_") || name == "cutlass_pooled";
 }
 
 const Kernel* find_kernel(std::string_view name, DeviceKind device) {

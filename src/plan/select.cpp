@@ -139,8 +139,18 @@ std::size_t forced_kernel(const Selection& selection, const Chain& chain,
                                   options.kernel, to_text(chain), fmt::join(verdict.refusals, "; "),
                                   fmt::join(names_of_fitting(selection.verdicts), ", ")));
   }
-  throw Error(fmt::format("kernel \"{}\": found no kernel of that name on {}, expected one of: {}.",
-                          options.kernel, to_text(options.device), fmt::join(names, ", ")));
+  std::string missing;
+  if (is_teaching_kernel(options.kernel) && !find_kernel(options.kernel, DeviceKind::cuda))
+    missing = fmt::format(
+        " It is a teaching kernel for GPUs: the program convoy of a build with CUDA contains it, "
+        "and "
+        "libconvoy does not. Run convoy bench --device cuda --kernel {}, or link convoy_teaching "
+        "as "
+        "docs/learn/ladder.md says.",
+        options.kernel);
+  throw Error(
+      fmt::format("kernel \"{}\": found no kernel of that name on {}, expected one of: {}.{}",
+                  options.kernel, to_text(options.device), fmt::join(names, ", "), missing));
 }
 
 void choose_tile(Selection& selection, std::size_t first, const Chain& chain,

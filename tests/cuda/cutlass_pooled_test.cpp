@@ -1,24 +1,24 @@
 // cutlass_pooled: where rows are pooled to, what is refused, and the four cases of the pipeline of
 // two stages that it was planned for.
-#include "cuda/sm80/cutlass_pooled.hpp"
+#include "teaching/cutlass_pooled/cutlass_pooled.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "bench/fit/h200.hpp"
-#include "cuda/families.hpp"
-#include "cuda/sm80/cutlass_pooled_map.hpp"
 #include "gpu_case.hpp"
 #include "math/half.hpp"
 #include "reference/reference.hpp"
+#include "teaching/cutlass_pooled/cutlass_pooled_map.hpp"
+#include "teaching/families.hpp"
 
 namespace convoy {
 namespace {
 
-using cuda::sm80::cutlass_pooled_missing;
-using cuda::sm80::refuse_cutlass_pooled;
-using cuda::sm80::served_by_cutlass_pooled;
+using cuda::teaching::cutlass_pooled_missing;
+using cuda::teaching::refuse_cutlass_pooled;
+using cuda::teaching::served_by_cutlass_pooled;
 
 TEST(CutlassPooled, RowsGoToTheWindowThatTheyLieIn) {
   struct Plane {
@@ -30,7 +30,7 @@ TEST(CutlassPooled, RowsGoToTheWindowThatTheyLieIn) {
     for (int n = 0; n < images; ++n)
       for (int p = 0; p < p_size; ++p)
         for (int q = 0; q < q_size; ++q, ++m)
-          ASSERT_EQ(cuda::sm80::pooled_row(m / q_size, m % q_size, q_size / 2),
+          ASSERT_EQ(cuda::teaching::pooled_row(m / q_size, m % q_size, q_size / 2),
                     (n * (p_size / 2) + p / 2) * (q_size / 2) + q / 2)
               << n << ", " << p << ", " << q << " of " << p_size << "x" << q_size;
   }
@@ -89,7 +89,7 @@ TEST(CutlassPooled, EveryRefusalHasItsReason) {
 TEST(CutlassPooled, TilesThatDoNotFitAreLeftOut) {
   cuda::DeviceFacts device = cuda::h200();
   const Stage stage = parse_stage("f16:n1h8c16k32r3pad1+bias+relu+max2");
-  const Kernel& kernel = cuda::sm80::cutlass_pooled();
+  const Kernel& kernel = cuda::teaching::cutlass_pooled();
   EXPECT_EQ(kernel.tiles(stage, cuda::machine_of(device)).size(), 2U);
   device.shared_bytes = 40'000;
   const std::vector<Tile> tiles = kernel.tiles(stage, cuda::machine_of(device));

@@ -1,6 +1,6 @@
 // The ladder: which rung and tiles a stage gets, what is refused, packed weights; on a GPU, second
 // outputs and sums in fp16.
-#include "cuda/sm75/ladder.hpp"
+#include "teaching/ladder/ladder.hpp"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@
 namespace convoy {
 namespace {
 
-using cuda::sm75::ladder_rung;
-using cuda::sm75::ladder_size;
-using cuda::sm75::LadderRung;
-using cuda::sm75::LadderSize;
+using cuda::teaching::ladder_rung;
+using cuda::teaching::ladder_size;
+using cuda::teaching::LadderRung;
+using cuda::teaching::LadderSize;
 
 /// From the bottom to the top.
 std::vector<const Kernel*> rungs() {
@@ -98,7 +98,7 @@ TEST(Ladder, PacksWeightsWithZerosAround) {
   const Stage stage = parse_stage("f16:n1h8c3k2r2s1");
   std::vector<float> w(static_cast<std::size_t>(shapes_of(stage).w_elements));
   for (std::size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(i + 1);
-  const std::vector<float> packed = cuda::sm75::ladder_weights(stage, w.data());
+  const std::vector<float> packed = cuda::teaching::ladder_weights(stage, w.data());
   ASSERT_EQ(packed.size(), 128U * 2 * 32);
   float sum = 0;
   for (std::size_t row = 0; row < 4; ++row)

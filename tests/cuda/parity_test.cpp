@@ -5,10 +5,10 @@
 
 #include <set>
 
-#include "cuda/families.hpp"
-#include "cuda/sm80/cutlass_pooled.hpp"
 #include "gpu_case.hpp"
 #include "plan/kernel_table.hpp"
+#include "teaching/cutlass_pooled/cutlass_pooled.hpp"
+#include "teaching/families.hpp"
 #include "verify/verify.hpp"
 
 namespace convoy::verify {
@@ -35,7 +35,8 @@ TEST_F(GpuParity, DrawnStages) {
     if (kernel->device() != DeviceKind::cuda) continue;
     // What is compiled for 9.0 alone runs nowhere else.
     if (machine.compute_capability != 90 && !met.contains(kernel->name())) continue;
-    if (kernel == &cuda::sm80::cutlass_pooled() && !cuda::sm80::cutlass_pooled_missing().empty())
+    if (kernel == &cuda::teaching::cutlass_pooled() &&
+        !cuda::teaching::cutlass_pooled_missing().empty())
       continue;
     EXPECT_TRUE(met.contains(kernel->name()))
         << kernel->name() << " was met by no drawn stage or chain";

@@ -8,8 +8,8 @@
 #include "bench/fit/h200.hpp"
 #include "core/shape_list.hpp"
 #include "cuda/device.hpp"
-#include "cuda/sm80/cutlass_pooled.hpp"
 #include "plan/kernel_table.hpp"
+#include "teaching/cutlass_pooled/cutlass_pooled.hpp"
 #include "verify/coverage.hpp"
 #include "verify/source_path.hpp"
 
@@ -36,7 +36,7 @@ TEST(StageLists, EveryKernelHasOneOfStagesThatItTakes) {
     EXPECT_GE(chains.size(), 6U);
     for (const OwnedChain& chain : chains) {
       std::vector<std::string> why = kernel->refusals(chain, machine);
-      std::erase(why, cuda::sm80::cutlass_pooled_missing());
+      std::erase(why, cuda::teaching::cutlass_pooled_missing());
       EXPECT_EQ(why, std::vector<std::string>{}) << to_text(chain);
     }
     ++lists;
@@ -107,7 +107,7 @@ TEST(StageLists, DrawnChainsFillTheCoverageOfSpikeResident) {
 }
 
 TEST(StageLists, DrawnStagesFillTheCoverageOfCutlassPooled) {
-  if (const std::string why = cuda::sm80::cutlass_pooled_missing(); !why.empty())
+  if (const std::string why = cuda::teaching::cutlass_pooled_missing(); !why.empty())
     GTEST_SKIP() << "skipped: " << why;
   const auto [tiles, epilogues, tails] = cover("cutlass_pooled");
   EXPECT_EQ(tiles, (std::set<std::string>{"128x128", "128x64"}));
