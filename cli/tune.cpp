@@ -105,9 +105,9 @@ void end_progress() {
 }
 
 /// Prints what was measured, a stage at a time or, as JSON, at the end.
-class Report {
+class TuneReport {
  public:
-  explicit Report(bool json) : json_(json) {}
+  explicit TuneReport(bool json) : json_(json) {}
 
   void add(const TuneTable& table) {
     if (json_)
@@ -149,7 +149,7 @@ void tune_model(const TuneArguments& arguments, const PlanOptions& options) {
   NetworkTuneResult result = network::tune_network(program_of(network), batches, arguments.seconds,
                                                    !arguments.dry_run, show_progress);
   end_progress();
-  Report report(arguments.json);
+  TuneReport report(arguments.json);
   for (TunedStage& one : result.stages)
     report.add({one.stage, one.arithmetic, std::move(one.rows), std::move(one.layers)});
   report.end(options, result.saved_to);
@@ -168,7 +168,7 @@ void run_tune(const TuneArguments& arguments) {
         "n4h32c64k128r3pad1+bias+relu+max2");
   std::vector<OwnedChain> chains =
       arguments.stages.read_some_chains("tune", options.device.kind == DeviceKind::cuda);
-  Report report(arguments.json);
+  TuneReport report(arguments.json);
   std::string saved_to;
   for (std::size_t i = 0; i < chains.size(); ++i) {
     for (Stage& stage : chains[i].stages) stage.strict = stage.strict || arguments.strict;
