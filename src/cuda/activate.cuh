@@ -55,11 +55,16 @@ __device__ __forceinline__ float formed(const DeviceActivation& act, float v) {
   return v;
 }
 
-/// Calls `body` with the form as its template argument. (The slope says which: a field of its own
-/// costs `first` a register that it does not have.)
+/// The slope says which form it is: a field of its own costs `first` a register that it does not
+/// have.
+__device__ __forceinline__ bool is_identity(const DeviceActivation& act) {
+  return act.slope == 1.0f;
+}
+
+/// Calls `body` with the form as its template argument.
 template <class Body>
 __device__ __forceinline__ void with_form(const DeviceActivation& act, Body body) {
-  if (act.slope == 1.0f)
+  if (is_identity(act))
     body.template operator()<Form::identity>();
   else
     body.template operator()<Form::leaky>();

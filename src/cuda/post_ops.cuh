@@ -20,12 +20,13 @@ struct PostOps {
   int k;  // output channels
 
   /// What to add to the sums of a channel, which exists.
-  __device__ __forceinline__ float bias_of(Index channel) const {
+  template <class Channel>  // int, or Index: a wider one costs instructions
+  __device__ __forceinline__ float bias_of(Channel channel) const {
     return bias != nullptr ? addend(bias[channel]) : 0.0f;
   }
   /// The same of neighbouring channels, of which `left` exist.
-  template <int Count>
-  __device__ __forceinline__ void bias_of(Index channel, int left, float (&of)[Count]) const {
+  template <int Count, class Channel>
+  __device__ __forceinline__ void bias_of(Channel channel, int left, float (&of)[Count]) const {
 #pragma unroll
     for (int i = 0; i < Count; ++i)
       of[i] = bias != nullptr && i < left ? addend(bias[channel + i]) : 0.0f;
@@ -33,15 +34,15 @@ struct PostOps {
 
   /// Biases as they lie in memory, 0 for channels that do not exist: for kernels that load them
   /// before their main loop and must not wait for them there. Each becomes an `addend` after it.
-  /// `channel_of(i)` is the channel of number i.
-  template <int Count, class Channel>
-  __device__ __forceinline__ void load_bias(float (&of)[Count], Channel channel_of) const {
+  /// Number i is channel `first + offset(i)`.
+  template <int Count, class Offset>
+  __device__ __forceinline__ void load_bias(int first, Offset offset, float (&of)[Count]) const {
 #pragma unroll
     for (float& one : of) one = 0.0f;
     if (bias == nullptr) return;
 #pragma unroll
     for (int i = 0; i < Count; ++i)
-      if (channel_of(i) < k) of[i] = bias[channel_of(i)];
+      if (first + offset(i) < k) of[i] = bias[first + offset(i)];
   }
   static __device__ __forceinline__ float addend(float loaded) {
     return positive_zero(loaded);
@@ -68,6 +69,12 @@ struct PostOps {
   template <Form F>
   __device__ __forceinline__ float formed(float sum, float its_bias) const {
     return cuda::formed<F>(act, biased(sum, its_bias));
+  }
+  /// The form chosen for this sum alone.
+  __device__ __forceinline__ float formed(float sum, float its_bias) const {
+    float v = 0;
+    with_form([&]<Form F>() { v = formed<F>(sum, its_bias); });
+    return v;
   }
 };
 

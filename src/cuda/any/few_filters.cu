@@ -28,7 +28,7 @@ struct FewFiltersParams {
   float* y;
   Index x_image, x_row, x_pixel, y_image, y_row, y_pixel;  // strides in elements
   math::ConvAxis<int> rows, columns;
-  int c, r, s;
+  int c, k, r, s;
   int q;                             // columns of the output
   unsigned out_rows, strips, total;  // strips: of a row
   int lanes, log_lanes, blocks;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(few_filters_threads(K), 1)
   float* const y = g.y + at.n * g.y_image + at.p * g.y_row + q * g.y_pixel;
 #pragma unroll
   for (int k = 0; k < K; ++k)
-    if (k < g.post.k) y[k] = g.post.apply(sums[0][k], g.post.bias_of(k));
+    if (k < g.k) y[k] = g.post.apply(sums[0][k], g.post.bias_of(k));
 }
 
 using FewFiltersKernel = void (*)(FewFiltersParams);
@@ -190,7 +190,7 @@ FewFiltersLaunch::FewFiltersLaunch(const Stage& stage, int threads, bool overlap
   const auto i = [](Index v) { return static_cast<int>(v); };
   FewFiltersParams g{};
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
-  g.c = i(stage.c), g.r = i(stage.r), g.s = i(stage.s);
+  g.c = i(stage.c), g.k = i(stage.k), g.r = i(stage.r), g.s = i(stage.s);
   g.q = i(layout.q);
   g.out_rows = static_cast<unsigned>(layout.p), g.strips = static_cast<unsigned>(layout.strips);
   g.lanes = layout.channels.lanes, g.blocks = layout.channels.blocks;

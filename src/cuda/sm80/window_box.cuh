@@ -90,7 +90,7 @@ class BoxWrites {
     filter_ = box_four(static_cast<int>(threadIdx.x), half);
     left_ = filters - filter_;
     channel_ = group * p.at.groups.filters + filter_;
-    wide_ = p.y_store == unit_bytes && filters % 4 == 0;
+    fast_ = p.y_store == unit_bytes && filters % 4 == 0 && is_identity(p.post.act);
     p.post.bias_of(channel_, left_, bias_);
   }
 
@@ -105,12 +105,10 @@ class BoxWrites {
   }
   /// Rows `row` to `row` + 31 of the box.
   __device__ __forceinline__ void write(int row, const Sum<T> (&sums)[2][2][4]) const {
-    p_.post.with_form([&]<Form F>() {
-      if (wide_)
-        write_as<F, true>(row, sums);
-      else
-        write_as<F, false>(row, sums);
-    });
+    if (fast_)
+      write_as<true>(row, sums);
+    else
+      write_as<false>(row, sums);
   }
   /// As the other tiles' `mend`: sums that are no number, by their own products alone.
   __device__ __forceinline__ void mend(const math::ConvPixel<int>& first, int row,
@@ -130,7 +128,7 @@ class BoxWrites {
   }
 
  private:
-  template <Form F, bool Wide>
+  template <bool Fast>
   __device__ __forceinline__ void write_as(int row, const Sum<T> (&sums)[2][2][4]) const {
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (p_.at.box.window > 1) {
@@ -142,7 +140,7 @@ class BoxWrites {
           v[2 * j + odd] = ptx::max_nan(ptx::max_nan(sums[0][j][odd], sums[0][j][2 + odd]),
                                         ptx::max_nan(sums[1][j][odd], sums[1][j][2 + odd]));
       const int index = row / 4 + lane / 4;
-      if (index < pixels_ / 4) store<F, Wide>(y_of(index), v);
+      if (index < pixels_ / 4) store<Fast>(y_of(index), v);
       return;
     }
     const int index = row + lane / 4;
@@ -152,7 +150,7 @@ class BoxWrites {
       Sum<T> v[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) v[i] = sums[o / 2][i / 2][o % 2 * 2 + i % 2];
-      if (index + o * 8 < pixels_) store<F, Wide>(to, v);
+      if (index + o * 8 < pixels_) store<Fast>(to, v);
       to += 8 * p_.y_pixel;
     }
   }
@@ -160,17 +158,20 @@ class BoxWrites {
     return reinterpret_cast<T*>(p_.y) + (pixel_ + pixel) * p_.y_pixel + channel_;
   }
   /// Rounded before they are clamped, two at a time: that keeps their order.
-  template <Form F, bool Wide>
+  template <bool Fast>
   __device__ __forceinline__ void store(T* to, const Sum<T> (&v)[4]) const {
     std::uint32_t packed[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const std::uint32_t rounded =
-          Element<T>::pack({p_.post.formed<F>(v[2 * i], bias_[2 * i]),
-                            p_.post.formed<F>(v[2 * i + 1], bias_[2 * i + 1])});
-      packed[i] = clamped_(rounded);
+      const auto formed = [&](int e) {
+        if constexpr (Fast)
+          return p_.post.formed<Form::identity>(v[e], bias_[e]);
+        else
+          return p_.post.formed(v[e], bias_[e]);
+      };
+      packed[i] = clamped_(Element<T>::pack({formed(2 * i), formed(2 * i + 1)}));
     }
-    if constexpr (Wide) {
+    if constexpr (Fast) {
       *reinterpret_cast<uint2*>(to) = make_uint2(packed[0], packed[1]);
     } else {
 #pragma unroll
@@ -184,7 +185,7 @@ class BoxWrites {
   const WindowParams& p_;
   int group_, filter_, left_, channel_;
   int pixel_ = 0, pixels_ = 0;  // the box's first, and how many there are
-  bool wide_;                   // y takes four channels at a time
+  bool fast_;                   // no form but the identity's, and y takes four channels at a time
   PackedClamp<T> clamped_;
   float bias_[4];
 };

@@ -34,7 +34,8 @@ struct Fragment {
 
 /// The biases of a thread's two channels, `channel` and 8 more, as PostOps::load_bias has them.
 __device__ __forceinline__ void load_bias(const PostOps& post, int channel, float (&of)[2]) {
-  post.load_bias(of, [&](int i) { return channel + 8 * i; });
+  post.load_bias(
+      channel, [](int i) { return 8 * i; }, of);
 }
 
 /// Writes a warpgroup's channels x pixels to `staging`: a row of 128 bytes a pixel, swizzled as TMA

@@ -186,7 +186,8 @@ __device__ __forceinline__ void few_consume(const FewParams& p, const FewShared&
   const std::uint64_t base = ptx::descriptor_base(swizzle_bytes);
   float bias[N / 4] = {};
   if constexpr (Flat)
-    p.post.load_bias(bias, [&](int i) { return i / 2 * 8 + 2 * (lane % 4) + i % 2; });
+    p.post.load_bias(
+        2 * (lane % 4), [](int i) { return i / 2 * 8 + i % 2; }, bias);
   if (p.at.resident) ptx::mbarrier_wait(shared.resident, 0);
   Ring ring;
   for (int t = blockIdx.x; t < p.tiles; t += gridDim.x) {

@@ -19,7 +19,7 @@ struct PoolParams {
   PoolRun run;
   PostOps post;   // without a bias, which the plane has
   Index vectors;  // of a thread's channels, in all
-  int p, q, out_h, out_w;
+  int p, q, k, out_h, out_w;
   math::PoolAxis rows, columns;
 };
 
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
   if (i >= g.vectors) return;
   using Values = Channels<T, Lanes>;
-  const int of_row = g.post.k / Lanes, of_image = g.out_h * g.out_w * of_row;
+  const int of_row = g.k / Lanes, of_image = g.out_h * g.out_w * of_row;
   const Index n = i / of_image;
   const int rest = static_cast<int>(i - n * of_image), vector = rest % of_row,
             ow = rest / of_row % g.out_w, oh = rest / of_row / g.out_w;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(threads) pooled(const PoolParams g) {
 template <class T>
 cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, bool overlap_previous,
                           cudaStream_t stream) {
-  const bool eight = g.post.k % 8 == 0;
+  const bool eight = g.k % 8 == 0;
   const auto pass = [&](void (*kernel)(PoolParams), Index outputs) {
     g.vectors = outputs / (eight ? 8 : 1);
     const auto blocks = static_cast<int>((g.vectors + threads - 1) / threads);
@@ -120,12 +120,12 @@ cudaError_t launch_passes(PoolParams g, const Shapes& shapes, Index n, bool over
   };
   if (g.run.act != nullptr) {
     const cudaError_t error =
-        pass(eight ? activated<T, 8> : activated<T, 1>, n * shapes.p * shapes.q * g.post.k);
+        pass(eight ? activated<T, 8> : activated<T, 1>, n * shapes.p * shapes.q * g.k);
     if (error != cudaSuccess) return error;
     g.run.from = g.run.act;
     g.run.activate = false;
   }
-  return pass(eight ? pooled<T, 8> : pooled<T, 1>, n * shapes.out_h * shapes.out_w * g.post.k);
+  return pass(eight ? pooled<T, 8> : pooled<T, 1>, n * shapes.out_h * shapes.out_w * g.k);
 }
 
 template <class T>
@@ -150,7 +150,7 @@ std::string pool_launch(const Stage& stage, const PoolRun& run, bool overlap_pre
   PoolParams g{};
   g.run = run;
   g.post = post_ops_of(stage);
-  g.p = i(shapes.p), g.q = i(shapes.q);
+  g.p = i(shapes.p), g.q = i(shapes.q), g.k = i(stage.k);
   g.out_h = i(shapes.out_h), g.out_w = i(shapes.out_w);
   g.rows = math::pool_rows(stage, shapes.p);
   g.columns = math::pool_columns(stage, shapes.q);

@@ -24,7 +24,7 @@ struct WinogradParams {
   float *v, *m, *y;
   Strides x_stride, y_stride;
   math::ConvAxis<int> rows, columns;
-  int c;
+  int c, k;
   int p, q;  // outputs that are wanted: before the pool, with one in whole windows
   bool pool;
   PostOps post;
@@ -146,18 +146,18 @@ template <int Lanes>
 __global__ void __launch_bounds__(threads)
     winograd_output(const __grid_constant__ WinogradParams g) {
   const Index i = blockIdx.x * static_cast<Index>(threads) + threadIdx.x;
-  const int of_tile = g.post.k / Lanes;
+  const int of_tile = g.k / Lanes;
   ptx::grid_dependency_wait();
   if (i >= g.count) return;
   const WinogradTile tile(g.tiles, i / of_tile);
   const int k = winograd_channel(i, of_tile, Lanes);
-  const float* const m = g.m + winograd_first(tile.number, g.post.k) + k;
+  const float* const m = g.m + winograd_first(tile.number, g.k) + k;
   float sums[Lanes][f4::inputs][f4::inputs];
 #pragma unroll
   for (int r = 0; r < f4::inputs; ++r)
 #pragma unroll
     for (int s = 0; s < f4::inputs; ++s) {
-      const auto one = *reinterpret_cast<const Lane<Lanes>*>(m + winograd_product(r, s, g.post.k));
+      const auto one = *reinterpret_cast<const Lane<Lanes>*>(m + winograd_product(r, s, g.k));
 #pragma unroll
       for (int e = 0; e < Lanes; ++e) sums[e][r][s] = one.v[e];
     }
@@ -224,7 +224,7 @@ WinogradParams params_of(const Stage& stage, const WinogradRun& run) {
   g.w = run.w, g.v = run.v, g.m = run.m;
   g.x_stride = run.args.x_stride, g.y_stride = run.args.y_stride;
   g.rows = math::conv_rows<int>(stage), g.columns = math::conv_columns<int>(stage);
-  g.c = i(stage.c);
+  g.c = i(stage.c), g.k = i(stage.k);
   g.pool = stage.pool.has_value();
   const WinogradOutputs wanted = winograd_outputs(stage);
   g.p = i(wanted.p), g.q = i(wanted.q);
@@ -272,8 +272,7 @@ std::string launch_winograd_output(const Stage& stage, const WinogradRun& run,
                                    bool overlap_previous, cudaStream_t stream) noexcept {
   const WinogradParams g = params_of(stage, run);
   return launch_pass("winograd_output", stage, winograd_output<2>, winograd_output<1>,
-                     in_pairs(g.y, g.y_stride, g.post.k), g.post.k, run.args.n, g, overlap_previous,
-                     stream);
+                     in_pairs(g.y, g.y_stride, g.k), g.k, run.args.n, g, overlap_previous, stream);
 }
 
 }  // namespace convoy::cuda
