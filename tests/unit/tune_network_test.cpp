@@ -26,13 +26,16 @@ constexpr const char* equal_layers =
     "conv3 k8r3pad1+bias+relu\n"
     "flatten\n"
     "fc k5+bias\n";
+// The layers of models/fashion-scnn, which one kernel runs.
 constexpr const char* spiking_chain =
-    "input u8:h6c1 mean(0.5) std(0.5)\n"
-    "steps 3\n"
-    "conv1 k3r3+bias+if(0.5)+max2\n"
+    "input u8:h28c1 mean(0.5) std(0.5)\n"
+    "steps 2\n"
+    "conv1 k8r5+bias+if(1)+max2\n"
+    "conv2 k16r5+bias+if(1)+max2\n"
     "flatten\n"
-    "fc1 k7+bias+lif(2,0.25)+soft\n"
-    "fc2 k3+bias\n";
+    "fc1 k128+bias+if(1)\n"
+    "fc2 k96+bias+if(1)\n"
+    "fc3 k10+bias\n";
 
 /// A folder of its own for the cache, gone at the end; CONVOY_CACHE points there meanwhile.
 class TuneNetwork : public testing::Test {
@@ -147,7 +150,8 @@ TEST_F(TuneNetwork, MeasuresAChainAsOne) {
   const Network before = network(spiking_chain, 8);
   const NetworkTuneResult result = tune(before, {}, 0.002);
   ASSERT_EQ(result.stages.size(), 1U);
-  EXPECT_EQ(result.stages[0].layers, (std::vector<std::string>{"conv1", "fc1", "fc2"}));
+  EXPECT_EQ(result.stages[0].layers,
+            (std::vector<std::string>{"conv1", "conv2", "fc1", "fc2", "fc3"}));
   EXPECT_EQ(result.stages[0].stage.substr(0, 12), "constants > ");
   EXPECT_EQ(result.stages[0].rows.front().kernel, "spike_chain");
   EXPECT_NE(result.stages[0].rows.back().refused, "");
