@@ -207,8 +207,8 @@ class Builder {
     }
     const std::size_t last = first + count - 1;
     // Of one step a chain can't see that its input is timed, as its mean wants it.
-    chain.mean = graph().steps > 1 && mean_behind(last) != no_id &&
-                 !program_.stage(last).act.is_neuron();
+    chain.mean =
+        graph().steps > 1 && mean_behind(last) != no_id && !program_.stage(last).act.is_neuron();
     return chain;
   }
 

@@ -264,10 +264,12 @@ class Names(CliTest):
         network = self.model / "network.txt"
         good = network.read_bytes()
         for line in (b"c\x1b[31m k2r3\n", b"c\xff k2r3\n", b"c\0d k2r3\n", b"conv2 k2r3+\x1b[31m\n",
-                     b"conv2 k2r3 batchnorm(\x1b)\n", b"x" * 900000 + b" k2r3\n", b"conv2 " + b"+relu" * 180000):
+                     b"conv2 k2r3 batchnorm(\x1b)\n", b"conv2 " + b"+relu" * 180000):
             with self.subTest(line[:30]):
                 network.write_bytes(good.replace(b"flatten\n", line + b"flatten\n"))
                 self.assertIn(b"network.txt:4", self.raw(*run).stderr)
+        network.write_bytes(good.replace(b"flatten\n", b"x" * 900000 + b" k2r3\nflatten\n"))
+        self.assertIn(b"no weights", self.raw(*run).stderr)  # a legal name, and far longer than a file's
         network.write_bytes(good)
         weights = self.model / "conv1.weight.txt"
         weights.write_bytes(b"\x1b[31m" * 100000)

@@ -27,7 +27,7 @@ inline constexpr std::size_t measured_params = 1152;
 static_assert(offsetof(HaloParams, at) + sizeof(KernelLayout) + sizeof(CUtensorMap) +
                       8 * sizeof(void*) <=
                   measured_params,
-              "what is free: a tensor map and eight pointers");
+              "free: a tensor map and eight pointers");
 
 /// What follows from stage and layout: all but the maps, the bias and the number of tiles.
 HaloParams halo_params(const Stage& stage, const HaloLayout& layout);
