@@ -103,7 +103,7 @@ class BoxWrites {
     pixels_ = left_ > 0 ? min(box.pixels(), rows * box.columns) : 0;
     pixel_ = row * box.columns >> 2 * (box.window - 1);
   }
-  /// Rows `row` to `row` + 31 of the box.
+  /// Rows `row` to `row` + 31 of the box. Two copies: one of each form would spill.
   __device__ __forceinline__ void write(int row, const Sum<T> (&sums)[2][2][4]) const {
     if (fast_)
       write_as<true>(row, sums);
