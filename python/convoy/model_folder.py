@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -35,10 +34,11 @@ def file_name(name: str) -> str:
     """
     raw, parts, cut, size = name.encode(), [], 0, 0
     for at in range(len(raw)):
-        byte, rest = raw[at : at + 1], raw[at + 1 :]
+        byte, behind = raw[at : at + 1], raw[at + 1 : at + 3]
+        escape = behind[:1] == b"~" or (len(behind) == 2 and all(one in b"0123456789abcdefABCDEF" for one in behind))
         if not 0x80 <= byte[0] < 0xC0 and size <= 202:
             cut = size
-        if byte[0] < 0x20 or byte in b"\x7f/" or (byte == b"%" and re.match(rb"[0-9a-fA-F]{2}|~", rest)):
+        if byte[0] < 0x20 or byte in b"\x7f/" or (byte == b"%" and escape):
             byte = b"%%%02X" % byte[0]
         parts.append(byte)
         size += len(byte)
