@@ -141,6 +141,7 @@ void tune_model(const TuneArguments& arguments, const PlanOptions& options) {
         "tune: found a model folder, and --strict or --all-kernels, which are for stages. The "
         "network's stages are measured as they are: leave these options out.");
   std::vector<Index> batches;
+  batches.reserve(arguments.batches.size());
   for (const std::string& text : arguments.batches) batches.push_back(std::stoll(text));
   NetworkOptions of_network;
   of_network.device = options.device;

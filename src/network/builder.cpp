@@ -68,6 +68,7 @@ struct GraphBuilder::Impl {
     const std::string own =
         name.empty() ? free_node_name(next(std::string(graph::word_of(op)))) : name;
     std::vector<graph::ValueId> in;
+    in.reserve(operands.size() + parameters.size());
     for (const Value x : operands) in.push_back(checked(x));
     try {
       for (const Parameter& parameter : parameters) in.push_back(constant(parameter));

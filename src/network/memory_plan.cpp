@@ -84,7 +84,7 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& tensors) {
   // Few graphs come here. The same orders each time: a plan is the same on every machine.
   constexpr int more = 64;
   constexpr std::size_t few = 300;
-  std::mt19937 random(1);
+  std::mt19937 random(1);  // NOLINT(bugprone-random-generator-seed): see above
   Order order = sorted_by(tensors, [](const Lifetime& one) { return one.bytes.value(); });
   for (int i = 0; i < more && tensors.size() <= few && best.bytes > least; ++i) {
     // Neighbours in size change places.

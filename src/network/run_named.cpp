@@ -238,6 +238,8 @@ void Network::Impl::warm_by_names(Index n) const {
     std::vector<NamedInput> inputs;
     std::vector<NamedOutput> outputs;
     zeros.reserve(input_ports.size() + output_ports.size());
+    inputs.reserve(input_ports.size());
+    outputs.reserve(output_ports.size());
     const auto add = [&](const Port& port) {
       zeros.emplace_back(port.dtype, shape_of(port, images));
       return zeros.back().view();

@@ -99,7 +99,7 @@ std::unique_ptr<Prepared> prepare_pooled(
 
 Cost cost_pooled(const Stage& stage, const Machine& machine,
                  const std::function<Cost(const Stage&)>& cost_of) {
-  if (!pools_apart(stage)) return cost_of(stage);
+  if (!stage.pool || !pools_apart(stage)) return cost_of(stage);
   Cost cost = cost_of(without_pool(stage));
   const CoreCosts& costs = core_costs(machine);
   const Shapes shapes = shapes_of(stage);
