@@ -22,7 +22,8 @@ CONTENTS = {
     "Reference": ["reference/cpp/", "reference/python", "reference/options", "/CHANGELOG"],
     "Contribute": ["/CONTRIBUTING", "contribute/architecture", "contribute/life-of-a-call", "contribute/graph",
                    "contribute/kernels/", "contribute/adding-a-cpu-kernel", "contribute/adding-a-gpu-kernel",
-                   "contribute/adding-an-activation", "contribute/checks", "contribute/debugging", "contribute/fuzzing",
+                   "contribute/adding-an-activation", "contribute/adding-an-output-type", "contribute/checks",
+                   "contribute/debugging", "contribute/fuzzing",
                    "contribute/style", "lab/"],
 }  # fmt: skip
 # Pages that other pages link to, and no table of contents needs.
